@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import anyio
 from testkit.postgres import database, shared_server
 
 from lmagent.app.clock import SystemClock
@@ -45,6 +46,12 @@ class Cluster:
         while self.sql("SELECT is_alive(beat) FROM process LIMIT 1") == "t":  # the lease begins with the server
             assert time.monotonic() < end
             time.sleep(0.1)
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    with anyio.fail_after(seconds):
+        while not holds():  # noqa: ASYNC110 (other processes bring it about)
+            await anyio.sleep(0.01)
 
 
 @contextmanager

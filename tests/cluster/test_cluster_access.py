@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from cluster_kit import Cluster, cluster
+from cluster_kit import Cluster
 from gateway_kit import Client, Running, until
 from testkit.access_contract import PIN, AccessContract, cookie_of
 from testkit.postgres import postgres
@@ -26,12 +26,6 @@ from lmagent.gateway.http.access import LINK, Access
 from lmagent.gateway.http.accessstore import AccessStore
 from lmagent.gateway.http.errors import Refusal
 from lmagent.testing import ScriptedServer
-
-
-@pytest.fixture(name="known")
-def _cluster() -> Iterator[Cluster]:
-    with cluster() as found:
-        yield found
 
 
 @contextmanager

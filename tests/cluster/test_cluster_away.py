@@ -23,11 +23,6 @@ pytestmark = pytest.mark.anyio
 AWAY = 3.0  # seconds
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_sessions_are_opened_and_closed_without_holding_up_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,11 +16,6 @@ from lmagent.testing.conformance.store import SESSION, opening, said
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def call(program: str, *arguments: str) -> None:
     folder = programs()
     assert folder is not None

@@ -19,9 +19,7 @@ PROCRASTINATE = "c70ec4b400a60ad9592787653aae5ae77ae41bf801d56b5bd2712751a07f200
 
 
 def answer(known: Database) -> int:
-    row = known.run(lambda connection: connection.execute("SELECT count(*) FROM session").fetchone(), patience=0)
-    assert row is not None
-    return int(row[0])
+    return int(known.rows("SELECT count(*) FROM session", patience=0)[0][0])
 
 
 def test_no_two_steps_have_the_same_number() -> None:
@@ -60,31 +58,13 @@ def test_two_processes_that_migrate_at_once_take_each_step_once() -> None:
         assert sorted(taken) == [[], list(migrations())]
 
 
-def test_a_database_without_the_tables_names_the_command_that_makes_them() -> None:
-    with database(schema=False) as url, pytest.raises(StoreError, match="has no tables of lmagent") as refused:
-        answer(Database(url))
-    assert refused.value.fix == "lmagent cluster init"
-
-
-@pytest.mark.parametrize(("number", "fix"), [(-1, "lmagent cluster init"), (+1, "update lmagent on this machine")])
-def test_a_schema_of_another_version_is_refused(number: int, fix: str) -> None:
+def test_a_schema_of_a_newer_version_is_refused() -> None:
     with database() as url:
-        name = url.rpartition("/")[2]
-        there = max(migrations())
-        statement = f"DELETE FROM lmagent.migration WHERE number = {there}"
-        if number > 0:
-            statement = f"INSERT INTO lmagent.migration VALUES ({there + 1})"
-        shared_server().psql(statement, name)
-        with pytest.raises(StoreError, match="has schema") as refused:
+        newer = max(migrations()) + 1
+        shared_server().psql(f"INSERT INTO lmagent.migration VALUES ({newer})", url.rpartition("/")[2])
+        with pytest.raises(StoreError, match=f"has schema {newer}") as refused:
             answer(Database(url))
-        assert refused.value.fix == fix
-
-
-def test_an_unreachable_database_is_named_without_its_password() -> None:
-    with pytest.raises(StoreError, match="cannot be reached") as refused:
-        answer(Database("postgresql://me:very-secret@127.0.0.1:1/work"))
-    assert "work at 127.0.0.1:1" in str(refused.value)
-    assert "very-secret" not in str(refused.value)
+        assert refused.value.fix == "update lmagent on this machine"
 
 
 def test_a_url_that_is_none_is_an_error_of_the_settings() -> None:
@@ -126,7 +106,6 @@ def test_work_survives_a_restart_of_the_database() -> None:
         server.stop()
         later = threading.Timer(0.5, server.start)
         later.start()
-        row = known.run(lambda connection: connection.execute("SELECT 1").fetchone())
-        assert row == (1,)
+        assert known.rows("SELECT 1") == [(1,)]
         later.join()
         known.close()

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
 
 import pytest
-from cluster_kit import Cluster, cluster
+from cluster_kit import Cluster
 
-from lmagent.cluster.store import ClusterLog, ClusterStore
+from lmagent.cluster.log import ClusterLog
+from lmagent.cluster.store import ClusterStore
 from lmagent.core.events import SessionCreated, SessionForked
 from lmagent.core.ids import new_id
 from lmagent.testing.conformance.store import OTHER, SESSION, opening, said
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(name="known")
-def _cluster() -> Iterator[Cluster]:
-    with cluster() as found:
-        yield found
 
 
 async def begin(store: ClusterStore, *texts: str, session: str = SESSION) -> ClusterLog:

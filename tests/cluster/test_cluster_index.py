@@ -3,12 +3,10 @@ which miss no event that they wait for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import anyio
 import psycopg
 import pytest
-from cluster_kit import Cluster, cluster
+from cluster_kit import Cluster
 
 from lmagent.cluster.listening import EVENTS
 from lmagent.cluster.store import ClusterStore
@@ -20,17 +18,6 @@ from lmagent.schedule.turns import unattended
 from lmagent.testing.conformance.store import OTHER, SESSION, opening, said
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(name="known")
-def _cluster() -> Iterator[Cluster]:
-    with cluster() as found:
-        yield found
 
 
 async def begin(store: ClusterStore, *texts: str, session: str = SESSION) -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +18,7 @@ from random import Random
 import anyio
 import anyio.to_thread
 import pytest
-from cluster_kit import Cluster, cluster
+from cluster_kit import Cluster, cluster, until
 from testkit.objectserver import Bucket, ObjectServer, bucket, variables
 from testkit.proxy import CutProxy
 
@@ -35,11 +35,6 @@ pytestmark = pytest.mark.anyio
 BIG = b"0123456789abcdef" * 4096  # as small as an object can be
 ROUNDS = int(os.environ.get("LMAGENT_ROUNDS", "20"))
 THIRD = "20260103_000000_abc123"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(name="place")
@@ -383,9 +378,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
-        while not holds():  # noqa: ASYNC110 - the database is asked
-            await anyio.sleep(0.02)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from cluster_kit import Cluster, cluster
+from cluster_kit import Cluster
 from msgspec.structs import replace
 
 from lmagent.cluster.store import ClusterStore
@@ -17,17 +15,6 @@ from lmagent.memory.search.postgres import PostgresMemoryIndex
 from lmagent.testing.conformance.store import opening, said
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(name="known")
-def _cluster() -> Iterator[Cluster]:
-    with cluster() as found:
-        yield found
 
 
 async def begin(store: ClusterStore, session: str, *events: DurableEvent, parent: str = "") -> SessionLog:
@@ -110,13 +97,6 @@ async def test_the_upkeep_of_an_hour_is_done_by_one_process_for_each_workspace(k
     assert [store.begins_upkeep() for store in (first, second, first, elsewhere)] == [True, False, False, True]
     known.sql("UPDATE job SET id = 'upkeep 2020010100'")
     assert [store.begins_upkeep() for store in (second, first, elsewhere)] == [True, False, True]
-
-
-async def test_the_upkeep_deletes_the_rows_of_processes_that_are_dead_for_a_day(known: Cluster) -> None:
-    store = known.store()
-    known.sql("INSERT INTO process (kind, name, version, beat) VALUES ('worker', 'dead', '1', '2020-01-01')")
-    store.begins_upkeep()
-    assert known.sql("SELECT count(*) FROM process") == "0"
 
 
 async def test_the_texts_of_a_deleted_session_leave_the_index_of_the_memory(known: Cluster) -> None:

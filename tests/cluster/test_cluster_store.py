@@ -10,7 +10,7 @@ from typing import TypeVar
 import anyio
 import psycopg
 import pytest
-from cluster_kit import Cluster, cluster
+from cluster_kit import Cluster, cluster, until
 
 from lmagent.cluster.database import Connection, Database
 from lmagent.cluster.store import ClusterStore
@@ -22,17 +22,6 @@ from lmagent.testing.conformance.store import OTHER, SESSION, opening, said
 
 T = TypeVar("T")
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(name="known")
-def _cluster() -> Iterator[Cluster]:
-    with cluster() as found:
-        yield found
 
 
 def numbers(store: ClusterStore, session: str = SESSION) -> list[int]:
@@ -118,6 +107,11 @@ async def test_a_process_whose_row_was_deleted_joins_anew_and_its_sessions_are_c
         await log.append(said("late"))
     log.close()
     first.open(SESSION).close()
+
+
+async def test_a_process_that_joins_deletes_the_rows_of_those_that_are_dead_for_a_day(known: Cluster) -> None:
+    known.sql("INSERT INTO process (kind, name, version, beat) VALUES ('worker', 'dead', '1', '2020-01-01')")
+    assert known.sql(f"SELECT count(*) FROM process WHERE id <> {known.store().presence.id}") == "0"
 
 
 async def test_an_event_that_was_committed_without_an_answer_is_not_written_again(known: Cluster) -> None:
@@ -337,12 +331,6 @@ async def test_a_blob_whose_content_was_changed_is_reported(known: Cluster) -> N
     known.sql("UPDATE blob SET content = 'other'")
     with pytest.raises(StoreError, match="is damaged"):
         log.get_blob(name)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    with anyio.fail_after(10):
-        while not holds():  # noqa: ASYNC110 - the database is asked
-            await anyio.sleep(0.02)
 
 
 END = "count(pg_terminate_backend(pid))"

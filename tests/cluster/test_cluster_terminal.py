@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from cluster_kit import Cluster, cluster
+from cluster_kit import Cluster
 
 from lmagent.testing import ScriptedServer, say
-
-
-@pytest.fixture(name="known")
-def _cluster() -> Iterator[Cluster]:
-    with cluster() as found:
-        yield found
 
 
 class Terminal:

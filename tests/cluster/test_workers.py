@@ -76,6 +76,7 @@ def test_a_stopped_worker_that_wakes_up_repeats_nothing(two: Workers) -> None:
 
 
 def test_jobs_wait_for_a_worker_that_mounts_their_workspace(two: Workers) -> None:
+    two.until_joined()
     for process in two.processes:
         process.send_signal(signal.SIGTERM)
     assert [process.wait(30) for process in two.processes] == [0, 0]
@@ -125,11 +126,6 @@ def run(tmp_path: Path, url: str, *arguments: str) -> Any:
     return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
-def make_older(url: str) -> None:
-    statement = "DELETE FROM lmagent.migration WHERE number = (SELECT max(number) FROM lmagent.migration)"
-    shared_server().psql(statement, url.rpartition("/")[2])
-
-
 @pytest.mark.parametrize("arguments", [("worker",), ("cluster", "init"), ("cluster", "doctor")])
 def test_without_the_setting_the_commands_name_it(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     refused = run(tmp_path, "", *arguments)
@@ -164,19 +160,6 @@ def test_init_makes_the_tables_that_worker_and_status_ask_for(tmp_path: Path) ->
         assert findings["workers"] == "warning"
 
 
-def test_the_doctor_names_missing_rights_and_an_older_schema(tmp_path: Path) -> None:
-    with database() as url:
-        with stranger(url) as weak:
-            found = run(tmp_path, weak, "cluster", "doctor")
-        assert found.returncode == 1
-        assert "stranger may not use the tables of lmagent" in found.stdout
-        assert "GRANT USAGE ON SCHEMA lmagent" in found.stdout
-        make_older(url)
-        found = run(tmp_path, url, "cluster", "doctor")
-        assert "and this version needs" in found.stdout
-        assert "→ lmagent cluster init" in found.stdout
-
-
 def test_a_server_that_is_too_old_is_refused_by_each_command(tmp_path: Path) -> None:
     with database(schema=False) as url, old_postgres(url) as old:
         for arguments in (("worker",), ("cluster", "init"), ("cluster", "status"), ("sessions", "list")):
@@ -191,7 +174,7 @@ def test_a_server_that_is_too_old_is_refused_by_each_command(tmp_path: Path) -> 
         assert shared_server().psql("SELECT count(*) FROM pg_namespace WHERE nspname = 'lmagent'", name) == "0"
 
 
-def test_a_worker_and_a_terminal_name_the_command_for_an_older_schema_and_for_missing_rights(tmp_path: Path) -> None:
+def test_each_command_names_what_mends_missing_rights_and_an_older_schema(tmp_path: Path) -> None:
     with database() as url:
         with stranger(url) as weak:
             for arguments in (("worker",), ("sessions", "list")):
@@ -199,12 +182,20 @@ def test_a_worker_and_a_terminal_name_the_command_for_an_older_schema_and_for_mi
                 assert refused.returncode == 1
                 assert "stranger lacks rights in the database" in refused.stderr
                 assert "→ see the GRANT that is missing: lmagent cluster doctor" in refused.stderr
-        make_older(url)
+            checked = run(tmp_path, weak, "cluster", "doctor")
+            assert checked.returncode == 1
+            assert "stranger may not use the tables of lmagent" in checked.stdout
+            assert "GRANT USAGE ON SCHEMA lmagent" in checked.stdout
+        older = "DELETE FROM lmagent.migration WHERE number = (SELECT max(number) FROM lmagent.migration)"
+        shared_server().psql(older, url.rpartition("/")[2])
         for arguments in (("worker",), ("sessions", "list"), ("cluster", "status")):
             refused = run(tmp_path, url, *arguments)
             assert refused.returncode == 1
             assert "and this version needs" in refused.stderr
             assert "→ lmagent cluster init" in refused.stderr
+        checked = run(tmp_path, url, "cluster", "doctor")
+        assert "and this version needs" in checked.stdout
+        assert "→ lmagent cluster init" in checked.stdout
 
 
 def test_a_drain_of_an_unknown_worker_is_an_error(tmp_path: Path) -> None:

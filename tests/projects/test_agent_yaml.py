@@ -99,10 +99,8 @@ def test_an_agent_without_a_list_of_tools_has_those_of_its_type(tmp_path: Path, 
     assert agent(tmp_path, f"name: x\ntype: {kind}\n").tools == tools
 
 
-def test_a_prompt_file_wins_over_the_system_prompt_and_a_given_text_over_both(tmp_path: Path) -> None:
-    agent(tmp_path, "name: x\nsystem_prompt: first\n", system="content: second\n")
-    assert agent_of(load_folder(tmp_path)).system == "second"
-    assert agent_of(load_folder(tmp_path, system="third")).system == "third"
+def test_a_prompt_file_wins_over_the_system_prompt(tmp_path: Path) -> None:
+    assert agent(tmp_path, "name: x\nsystem_prompt: first\n", system="content: second\n").system == "second"
 
 
 def test_templates_are_filled_in_with_variables_and_other_files(tmp_path: Path) -> None:

@@ -306,13 +306,6 @@ def test_rows_that_cannot_be_followed_are_refused_by_name(
     assert said.startswith("the tool '")
 
 
-def test_rows_that_are_switched_off_are_passed_over(agent: AgentFolder) -> None:
-    agent.add("tools/x.js", EMPTY)
-    agent.add("tools/broken.js", "module.exports = {", enabled=False)
-    agent.add("tools/x.js", EMPTY, enabled=False, path="tools/none.js", name="none")
-    assert [tool.name for tool in agent.found.tools] == ["x"]
-
-
 def test_the_row_decides_about_name_description_and_parameters(agent: AgentFolder) -> None:
     agent.add(
         "tools/x.js",

@@ -86,20 +86,20 @@ async def _installed(
     say(f"installing the packages of {NPM_LOCK if name == 'package.json' else name} …")
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with TemporaryDirectory(prefix=".new-", dir=target.parent, ignore_cleanup_errors=True) as made:
-        beside = Path(os.path.realpath(made)) / "packages"
-        beside.mkdir()
+        draft = Path(os.path.realpath(made)) / "packages"
+        draft.mkdir()
         for lock, text in locks.items():
-            (beside / lock).write_text(text, encoding="utf-8")
+            (draft / lock).write_text(text, encoding="utf-8")
         try:
-            code, output = await _run(argv, beside, confined)
+            code, output = await _run(argv, draft, confined)
         except LmagentError as error:
             code, output = 1, error.message
         if code:
-            said = printable(output).strip()[-_SHOWN:] or f"{argv[0]} ended with {code}"
+            reason = printable(output).strip()[-_SHOWN:] or f"{argv[0]} ended with {code}"
             fix = "lock each one with its hash, and check the network and your registries; then start again"
-            raise ConfigError(f"the packages of {', '.join(locks)} could not be installed:\n{said}", fix=fix)
+            raise ConfigError(f"the packages of {', '.join(locks)} could not be installed:\n{reason}", fix=fix)
         try:
-            os.replace(beside, target)
+            os.replace(draft, target)
         except OSError as error:
             if not target.is_dir():  # another program was faster otherwise
                 raise store_error(error, "the packages could not be kept", target) from error
@@ -123,5 +123,4 @@ async def _run(argv: tuple[str, ...], folder: Path, confined: Confined) -> tuple
         end = await (await sandbox.start(command, take)).wait()
     finally:
         await sandbox.aclose()
-    said = f"{argv[0]} is not installed" if end.code == 127 else output.decode("utf-8", "replace")
-    return end.code, said
+    return end.code, f"{argv[0]} is not installed" if end.code == 127 else output.decode("utf-8", "replace")

@@ -22,6 +22,7 @@ from lmagent.projects.archive import NPM_LOCK, PYTHON_LOCK
 from lmagent.projects.load import AgentFolder, agent_of, env_file_of, load_folder, tool_rows
 from lmagent.projects.spec import Gpu
 from lmagent.projects.tools.own import own_tools
+from lmagent.projects.tools.program import located
 from lmagent.projects.tools.spec import ToolPlace
 
 if TYPE_CHECKING:
@@ -114,19 +115,12 @@ def project_servers(folder: AgentFolder) -> Iterator[ServerSpec]:
     inner = (path for path in folder.path.iterdir() if path.is_dir() and not path.is_symlink())
     seen = tuple(str(path) for path in inner if not path.name.startswith("."))
     for name, server in folder.spec.mcp_servers.items():
-        words = (server.command, *server.args)
         written = {key: value for key, value in to_builtins(server).items() if value}
-        written["command"], *written["args"] = (_located(word, folder.path) for word in words)
+        written["command"], *written["args"] = (located(word, folder.path) for word in (server.command, *server.args))
         try:
             yield given_server(name, written, env, () if server.url else seen)
         except ConfigError as wrong:
             raise folder.file.wrong(("mcp_servers", name), f"{name}: {wrong.message}", wrong.fix) from None
-
-
-def _located(word: str, folder: Path) -> str:
-    """Return a word of a command; one that names a file of the project gets that file's path."""
-    path = Path(os.path.normpath(folder / word))
-    return str(path) if word and path.is_relative_to(folder) and path.is_file() else word
 
 
 class GpuRequest:
@@ -136,7 +130,7 @@ class GpuRequest:
     """
 
     def __init__(self, registry: Registry, gpu: Gpu, say: Callable[[str], None]) -> None:
-        self._registry, self._say, self._said = registry, say, False
+        self._registry, self._say, self._is_shown = registry, say, False
         self.options = gpu_options(gpu)
 
     async def settle(self) -> None:
@@ -158,10 +152,10 @@ class GpuRequest:
                 if all(loaded.get(option) == value for option, value in self.options.items()):
                     return
                 if loaded.get("engine") != "upstream":
-                    words = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in self.options.items())
-                    text, fix = f"{model} is loaded already, and not with", f"lmagent models load {model} {words}"
-            if not self._said and facts.reached:
-                self._said = True
+                    given = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in self.options.items())
+                    text, fix = f"{model} is loaded already, and not with", f"lmagent models load {model} {given}"
+            if not self._is_shown and facts.reached:
+                self._is_shown = True
                 self._say(f"{text} {_listed(self.options)}: {fix}")
 
 
@@ -200,10 +194,10 @@ def workspace_of(folder: AgentFolder, data_dir: Path) -> Path:
     """Return the agent's own workspace, made with the project's files if it is new."""
     workspace = data_dir / "agents" / folder.slug / "workspace"
     if not workspace.exists():
-        beside = workspace.with_name(f".{workspace.name}.{os.getpid()}.new")
-        beside.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        give_files(folder, beside)
-        os.replace(beside, workspace)
+        draft = workspace.with_name(f".{workspace.name}.{os.getpid()}.new")
+        draft.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        give_files(folder, draft)
+        os.replace(draft, workspace)
     return workspace
 
 

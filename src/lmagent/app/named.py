@@ -100,7 +100,10 @@ class SessionParts(Struct, frozen=True):
             return self.agent.system or system_text(profile)
         if self.has_all_tools:
             return f"{named.system}\n\n{system_text(profile)}"
-        return f"{named.system}\n\n{_how_to_use_tools()}" if any(self.toolbox) else named.system
+        if not any(self.toolbox):
+            return named.system
+        how = Path(__file__).with_name("system-agent.md").read_text(encoding="utf-8").strip()
+        return f"{named.system}\n\n{how}"
 
     def specs(self, profile: Profile) -> tuple[ToolSpec, ...]:
         """Return the tool block of a new session."""
@@ -175,7 +178,3 @@ def _rules_with(named: NamedAgent, rules: Rules) -> Rules:
         ask=(*rules.ask, *named.ask),
         deny=(*rules.deny, *named.deny),
     )
-
-
-def _how_to_use_tools() -> str:
-    return Path(__file__).with_name("system-agent.md").read_text(encoding="utf-8").strip()

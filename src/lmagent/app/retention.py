@@ -22,17 +22,17 @@ BATCH = 50  # sessions that are deleted at a time: a worker that is to stop wait
 
 async def retain(host: Host, say: Callable[[str], None]) -> None:
     """Do the upkeep of the host's workspace, until cancelled, in the hours in which no other worker does it."""
+    store = cast("ClusterStore", host.store)
     while True:
         try:
-            if await in_thread(cast("ClusterStore", host.store).begins_upkeep):
-                await _prune(host, say)
+            if await in_thread(store.begins_upkeep):
+                await _prune(host, store, say)
         except (LmagentError, OSError) as trouble:
             say(f"old sessions are not deleted: {trouble}")
         await anyio.sleep(EVERY)
 
 
-async def _prune(host: Host, say: Callable[[str], None]) -> None:
-    store = cast("ClusterStore", host.store)
+async def _prune(host: Host, store: ClusterStore, say: Callable[[str], None]) -> None:
     records = WorkspaceRecords(host.workspace, store, host.settings.agent_data_dir)
 
     def prune() -> list[str]:

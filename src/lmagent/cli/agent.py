@@ -57,8 +57,8 @@ def show(path: Path) -> None:
     """Show what the agent in a folder or an archive may do. Nothing of it is run."""
     from lmagent.app.agentproject import abilities
 
-    with TemporaryDirectory(prefix="lmagent-agent-") as beside:
-        folder = _unpacked(path, Path(beside)) if _is_archive(path) else load_folder(path)
+    with TemporaryDirectory(prefix="lmagent-agent-") as temporary:
+        folder = _unpacked(path, Path(temporary)) if _is_archive(path) else load_folder(path)
         for line in abilities(folder):
             click.echo(printable(line))
 
@@ -113,8 +113,8 @@ def test(
         return _run_tests(folder, options, how, models.split(",") if models else [""], junit)
     if workspace is not None:
         return _say(folder, workspace, message, options, as_json=as_json)
-    with TemporaryDirectory(prefix=f"lmagent-{folder.slug}-", ignore_cleanup_errors=True) as beside:
-        own = Path(os.path.realpath(beside)) / "workspace"
+    with TemporaryDirectory(prefix=f"lmagent-{folder.slug}-", ignore_cleanup_errors=True) as temporary:
+        own = Path(os.path.realpath(temporary)) / "workspace"
         give_files(folder, own)
         return _say(folder, own, message, options, as_json=as_json)
 
@@ -127,14 +127,14 @@ def _run_tests(folder: AgentFolder, options: dict[str, Any], how: str, models: l
     if not tests:
         raise ConfigError(f"{folder.path} has no tests", fix="write tests/NAME.yaml: docs/agent-projects.md")
 
-    def tell(run: projecttests.TestRun) -> None:
+    def show_run(run: projecttests.TestRun) -> None:
         mark, model = ("✗" if run.faults else "✓"), f" with {run.model}" if run.model else ""
         click.echo(f"{mark} {run.name}{model} · {run.seconds:.1f} s")
         for line in (*run.faults, *run.remarks):
             click.echo(printable(f"    {line}"))
 
     given = shared.host_options(None, options)
-    runs = anyio.run(projecttests.run_tests, folder, tests, given, models, how, tell)
+    runs = anyio.run(projecttests.run_tests, folder, tests, given, models, how, show_run)
     failed = sum(bool(run.faults) for run in runs)
     click.echo(f"{plural(len(runs), 'test')}, {failed} failed")
     if report is not None:
@@ -221,8 +221,8 @@ def _unpacked(path: Path, parent: Path, *, yes: bool = True) -> AgentFolder:
     from lmagent.app.agentproject import abilities
     from lmagent.projects import archive
 
-    with TemporaryDirectory(prefix="lmagent-agent-") as beside:
-        found = archive.unpack(path, Path(beside))
+    with TemporaryDirectory(prefix="lmagent-agent-") as temporary:
+        found = archive.unpack(path, Path(temporary))
         if not (yes or (parent / found.name).is_dir()):
             for line in abilities(load_folder(found)):
                 click.echo(printable(line), err=True)

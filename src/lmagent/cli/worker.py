@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 def _labels(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, Path]:
     labels: dict[str, Path] = {}
     for label in value:
-        name, separator, path = label.partition("=")
-        if not (name.strip() and separator and path.strip()):
+        name, path = (part.strip() for part in label.partition("=")[::2])
+        if not (name and path):
             raise click.BadParameter(f"{label!r} is not NAME=PATH")
         if name in labels:
             raise click.BadParameter(f"{name} is given twice")
-        labels[name.strip()] = Path(path.strip())
+        labels[name] = Path(path)
     return labels
 
 

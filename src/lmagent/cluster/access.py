@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from lmagent.cluster.database import Connection, Database
+from lmagent.cluster.database import Connection, Database, only_row, time_of
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import StoreError
 
@@ -51,12 +51,7 @@ class AccessTables:
         threading.Thread(target=database.repeat, args=(self._read, REFRESH, self._ends), daemon=True).start()
 
     def keep(self, name: str, fresh: str) -> str:
-        def work(connection: Connection) -> str:
-            row = connection.execute(_KEEP, (name, fresh)).fetchone()
-            assert row is not None
-            return str(row[0])
-
-        return self._database.run(work)
+        return str(self._database.rows(_KEEP, (name, fresh))[0][0])
 
     def revoke(self, number: str, seconds: float) -> None:
         def work(connection: Connection) -> None:
@@ -80,22 +75,15 @@ class AccessTables:
         self._database.run(work, patience=PATIENCE)
 
     def use_link(self, digest: bytes) -> bool:
-        def work(connection: Connection) -> bool:
-            query = "DELETE FROM access_link WHERE digest = %s RETURNING until > clock_timestamp()"
-            row = connection.execute(query, (digest,)).fetchone()
-            return row is not None and bool(row[0])
-
-        return self._database.run(work, patience=PATIENCE)
+        query = "DELETE FROM access_link WHERE digest = %s RETURNING until > clock_timestamp()"
+        return (True,) in self._database.rows(query, (digest,), patience=PATIENCE)
 
     def share_tries(self, change: Callable[[dict[str, float], float], float]) -> float:
         def work(connection: Connection) -> float:
             with connection.transaction():
-                row = connection.execute(_KEEP, ("tries", "{}")).fetchone()  # locks the row
-                now = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-                assert row is not None
-                assert now is not None
-                whole = decode_json(str(row[0]), dict[str, float])
-                result = change(whole, float(now[0]))
+                (value,) = only_row(connection, _KEEP, ("tries", "{}"))  # locks the row
+                whole = decode_json(str(value), dict[str, float])
+                result = change(whole, time_of(connection))
                 after = msgspec.json.encode(whole).decode()
                 connection.execute("UPDATE access SET value = %s WHERE name = 'tries'", (after,))
                 return result

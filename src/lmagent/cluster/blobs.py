@@ -39,6 +39,7 @@ _PUT = (
     "INSERT INTO blob (session, sha256, size, content, object) VALUES (%s, %s, %s, %b, %s) "
     "ON CONFLICT (session, sha256) DO NOTHING"
 )
+# Keeps an object from being deleted for the next day.
 _WANT = (
     "INSERT INTO object (key) SELECT concat(mark, '/', %s::text) FROM cluster "
     "ON CONFLICT (key) DO UPDATE SET wanted = clock_timestamp() RETURNING key"
@@ -74,17 +75,12 @@ class ClusterBlobs:
         if self._objects is None or size < LARGE:
             row = (session, sha256, size, content, None)
         else:
-            key = self._database.run(lambda connection: self._want(connection, sha256))
+            wanted = (f"{quote(self._workspace, safe='')}/{sha256}",)
+            key = str(self._database.rows(_WANT, wanted)[0][0])
             self._objects.put(key, content)
             row = (session, sha256, size, None, key)
         self._database.run(lambda connection: connection.execute(_PUT, row))
         return sha256
-
-    def _want(self, connection: Connection, sha256: str) -> str:
-        """Keep an object from being deleted for the next day, and return its key."""
-        row = connection.execute(_WANT, (f"{quote(self._workspace, safe='')}/{sha256}",)).fetchone()
-        assert row is not None
-        return str(row[0])
 
     def adopt(self, session: int, path: Path) -> str:
         """Move a file into the blobs and return its SHA-256. Raise StoreError if it could not be moved."""
@@ -99,8 +95,7 @@ class ClusterBlobs:
 
     def all(self, session: int) -> Iterator[bytes]:
         """Yield the contents of a session's blobs. Raise StoreError if one is damaged."""
-        query = "SELECT sha256 FROM blob WHERE session = %s"
-        rows = self._database.run(lambda connection: connection.execute(query, (session,)).fetchall())
+        rows = self._database.rows("SELECT sha256 FROM blob WHERE session = %s", (session,))
         return (self.get(session, str(sha256)) for (sha256,) in rows)
 
     def get(self, session: int, handle: str) -> bytes:

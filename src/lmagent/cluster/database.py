@@ -9,11 +9,11 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 from lmagent.core.errors import ConfigError, StoreError
 
@@ -27,11 +27,11 @@ except ImportError as missing:
         fix="pip install 'lmagent-local[cluster]', or unset cluster_url",
     ) from missing
 
-__all__ = ["Connection", "Database", "DatabaseError"]
-
 T = TypeVar("T")
 Connection = psycopg.Connection
 DatabaseError = psycopg.Error
+Query = LiteralString | bytes
+Values = Sequence[object] | Mapping[str, object]
 
 SCHEMA = "lmagent"
 OLDEST = 130000  # server_version_num of PostgreSQL 13, the oldest that Procrastinate supports
@@ -57,17 +57,16 @@ class Database:
 
     Args:
         url: a connection URI or string of libpq.
-        connections: the most that this process opens.
     """
 
-    def __init__(self, url: str, *, connections: int = CONNECTIONS) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
         self.place = _place(url)
         self._pool = ConnectionPool(
             url,
             kwargs=connection_options(),
             min_size=0,
-            max_size=connections,
+            max_size=CONNECTIONS,
             open=False,
             timeout=CONNECT + 1,
             reconnect_timeout=1,
@@ -99,6 +98,10 @@ class Database:
                 raise self._refused(refused) from refused
             time.sleep(PAUSE)
 
+    def rows(self, query: Query, values: Values = (), *, patience: float = PATIENCE) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement, which `run` carries out."""
+        return self.run(lambda connection: connection.execute(query, values).fetchall(), patience=patience)
+
     def _is_lost(self) -> bool:
         """Whether the database is away, and not only connections of the pool, which are then replaced."""
         try:
@@ -126,8 +129,7 @@ class Database:
         with self.connect(patience=patience) as connection:
             self.require_version(connection)
             asked = time.time()
-            row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-            self.compare_clocks(asked, float(row[0]) if row else asked)
+            self.compare_clocks(asked, time_of(connection))
             try:
                 return max(migrations()), _version(connection)
             except errors.InsufficientPrivilege as refused:
@@ -223,6 +225,18 @@ class Database:
         return StoreError(f"the database {self.place} refused: {reason}", fix="lmagent cluster doctor")
 
 
+def only_row(connection: Connection, query: Query, values: Values = ()) -> tuple[Any, ...]:
+    """Return the row of a statement that always has one."""
+    row = connection.execute(query, values).fetchone()
+    assert row is not None
+    return row
+
+
+def time_of(connection: Connection) -> float:
+    """Return the database's time, in Unix seconds."""
+    return float(only_row(connection, "SELECT extract(epoch FROM clock_timestamp())::float8")[0])
+
+
 def connection_options() -> dict[str, Any]:
     """Return the options of each connection: it notices a dead server within seconds, not within hours."""
     return {
@@ -251,10 +265,9 @@ def migrations() -> dict[int, Path]:
 def _version(connection: Connection) -> int:
     try:
         with connection.transaction():
-            row = connection.execute(f"SELECT max(number) FROM {SCHEMA}.migration".encode()).fetchone()
+            return int(only_row(connection, f"SELECT max(number) FROM {SCHEMA}.migration".encode())[0] or 0)
     except errors.UndefinedTable:
         return 0
-    return int(row[0] or 0) if row else 0
 
 
 def _place(url: str) -> str:

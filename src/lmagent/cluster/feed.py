@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lmagent.cluster.database import Connection, Database
+from lmagent.cluster.database import Database
 from lmagent.cluster.source import events_at
 from lmagent.core.events import DurableEvent
 from lmagent.store.port import EventPlace
@@ -32,14 +32,8 @@ class ClusterFeed:
 
     def refresh(self) -> None:
         """Number the new events."""
-        query = "SELECT mark, last FROM feed_extend(%s)"
-
-        def work(connection: Connection) -> tuple[str, int]:
-            row = connection.execute(query, (self._workspace,)).fetchone()
-            assert row is not None
-            return str(row[0]), int(row[1])
-
-        self._numbering = self._database.run(work)
+        ((mark, last),) = self._database.rows("SELECT mark, last FROM feed_extend(%s)", (self._workspace,))
+        self._numbering = (str(mark), int(last))
 
     def numbering(self) -> tuple[str, int]:
         """Return the mark of the numbering, and its last number. Refresh before."""
@@ -48,8 +42,7 @@ class ClusterFeed:
     def numbered(self, after: int, limit: int) -> list[EventPlace]:
         """Return the events after a number, in order."""
         values = {"workspace": self._workspace, "after": after, "limit": limit}
-        rows = self._database.run(lambda connection: connection.execute(_NUMBERED, values).fetchall())
-        return [EventPlace(*row) for row in rows]
+        return [EventPlace(*row) for row in self._database.rows(_NUMBERED, values)]
 
     def events(self, places: Sequence[EventPlace]) -> Sequence[tuple[EventPlace, DurableEvent]]:
         """Read the events at these places; deleted ones are left out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmagent.cluster.database import Connection, Database
+from lmagent.cluster.database import Connection, Database, only_row
 from lmagent.cluster.listening import EVENTS
 from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.events import SessionCreated, SessionForked
@@ -46,10 +46,9 @@ def fork_session(
             if row is None:
                 raise SessionNotFound(f"there is no session {source[1]}", terminal="lmagent sessions list")
             query = "SELECT max(seq) FROM event WHERE session = %s AND seq <= %s"
-            found = connection.execute(query, (row[0], row[1] if through_seq is None else through_seq)).fetchone()
-            if found is None or found[0] is None:
+            (last,) = only_row(connection, query, (row[0], row[1] if through_seq is None else through_seq))
+            if last is None:
                 raise StoreError(f"session {source[1]} has no event up to {through_seq}: there is nothing to copy")
-            last = int(found[0])
             event = SessionForked(session=target, parent=source[1], at_seq=0 if moved else last)
             attempts.append(stamp(event, last + 1, clock))
             made = connection.execute(_MAKE, (source[0], target, last + 1)).fetchone()
@@ -100,9 +99,7 @@ def begin_anew(
         names: the workspace, the id, and the other id.
     """
     workspace, session, aside = names
-    row = connection.execute("SELECT seq FROM session WHERE number = %s", (number,)).fetchone()
-    assert row is not None
-    last = int(row[0])
+    (last,) = only_row(connection, "SELECT seq FROM session WHERE number = %s", (number,))
     there = "SELECT 1 FROM session WHERE workspace = %s AND id = %s"
     if connection.execute(there, (workspace, aside)).fetchone() is not None:
         raise StoreError(f"there is a session {aside} already")
@@ -110,8 +107,7 @@ def begin_anew(
     connection.execute(rename, (aside, last + 1, number))
     _, line = stamp(SessionForked(session=aside, parent=session, at_seq=0), last + 1, clock)
     connection.execute(_ADD, (number, last + 1, line[:-1]))
-    made = connection.execute(_MAKE, (workspace, session, last + 1)).fetchone()
-    assert made is not None  # the row of this id was ours, and its name is free since this transaction
+    (made,) = only_row(connection, _MAKE, (workspace, session, last + 1))  # its name is free since this transaction
     _, line = stamp(opening, last + 1, clock)
-    connection.execute(_ADD, (made[0], last + 1, line[:-1]))
+    connection.execute(_ADD, (made, last + 1, line[:-1]))
     connection.execute("SELECT pg_notify(%s, %s)", (EVENTS, f"{last + 1} {session} {workspace}"))

@@ -17,8 +17,6 @@ import psycopg
 from lmagent.cluster.database import Connection, Database
 from lmagent.core.errors import StoreError
 
-__all__ = ["EVENTS", "Listener", "Wake"]
-
 EVENTS = "lmagent_event"
 """The channel of new events. A payload is `SEQ SESSION WORKSPACE`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Sequence
 from functools import cache
 
 from lmagent.cluster.database import Database
@@ -12,17 +11,11 @@ from lmagent.cluster.presence import BEAT, Presence
 
 
 class Member:
-    """A process of the cluster. Nothing is connected before the first use.
+    """A process of the cluster. Nothing is connected before the first use."""
 
-    Args:
-        kind: worker, gateway or terminal.
-        workspaces: the names of the workspaces whose jobs it does.
-        beat: seconds between two heartbeats.
-    """
-
-    def __init__(self, url: str, kind: str = "terminal", workspaces: Sequence[str] = (), *, beat: float = BEAT) -> None:
+    def __init__(self, url: str, *, beat: float = BEAT) -> None:
         self.database = Database(url)
-        self.presence = Presence(self.database, kind, workspaces, beat=beat)
+        self.presence = Presence(self.database, beat=beat)
         self.listener = Listener(self.database)
 
     def close(self) -> None:

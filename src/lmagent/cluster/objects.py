@@ -95,27 +95,17 @@ class ObjectStorage:
 
     def _refused(self, failed: Exception) -> StoreError:
         reason = _reason(failed)
+        what, fix = f"cannot be used: {reason}", "start it, or correct AWS_ENDPOINT_URL and AWS_REGION"
         if isinstance(failed, FileNotFoundError):
-            return StoreError(
-                f"the object storage {self.address} has no such bucket ({reason})",
-                fix="make the bucket, or correct cluster_objects and AWS_ENDPOINT_URL: lmagent cluster doctor",
-            )
-        if isinstance(failed, PermissionDeniedError | UnauthenticatedError):
-            return StoreError(
-                f"the object storage {self.address} refused the keys: {reason}",
-                fix="correct AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and let their user read, write "
-                "and delete in the bucket: lmagent cluster doctor",
-            )
-        if not os.environ.get("AWS_ACCESS_KEY_ID"):
-            return StoreError(
-                f"the object storage {self.address} cannot be used: no keys are set, and this machine has no role "
-                f"that brings them ({reason})",
-                fix="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: lmagent cluster doctor",
-            )
-        return StoreError(
-            f"the object storage {self.address} cannot be used: {reason}",
-            fix="start it, or correct AWS_ENDPOINT_URL and AWS_REGION: lmagent cluster doctor",
-        )
+            what = f"has no such bucket ({reason})"
+            fix = "make the bucket, or correct cluster_objects and AWS_ENDPOINT_URL"
+        elif isinstance(failed, PermissionDeniedError | UnauthenticatedError):
+            what, keys = f"refused the keys: {reason}", "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION"
+            fix = f"correct {keys}, and let their user read, write and delete in the bucket"
+        elif not os.environ.get("AWS_ACCESS_KEY_ID"):
+            what = f"cannot be used: no keys are set, and this machine has no role that brings them ({reason})"
+            fix = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        return StoreError(f"the object storage {self.address} {what}", fix=f"{fix}: lmagent cluster doctor")
 
 
 def _reason(failed: Exception) -> str:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 from lmagent import __version__
-from lmagent.cluster.database import Connection, Database
+from lmagent.cluster.database import Connection, Database, only_row
 from lmagent.core.errors import StoreError
 
 BEAT = 2.0
 """Seconds between two heartbeats. The lease, 6 s, is in the function `is_alive` of the schema."""
 
-FORGET_DEAD = "DELETE FROM process WHERE beat < clock_timestamp() - interval '1 day'"
-"""Deletes the rows of processes that have been dead for a day."""
-
+_FORGET_DEAD = "DELETE FROM process WHERE beat < clock_timestamp() - interval '1 day'"
 _JOIN = "INSERT INTO process (kind, name, version, workspaces) VALUES (%s, %s, %s, %s) RETURNING id"
 _BEAT = "UPDATE process SET beat = clock_timestamp() WHERE id = %s RETURNING draining, extract(epoch FROM beat)::float8"
 _RELEASE = "UPDATE session SET owner = NULL WHERE number = %s AND epoch = %s AND owner = %s"
@@ -27,19 +24,19 @@ class Presence:
     """This process among those of the cluster. The row is made by the first use of `id`.
 
     Args:
+        beat: seconds between two heartbeats.
+
+    Attributes:
         kind: worker, gateway or terminal.
         workspaces: the names of the workspaces whose jobs it does.
-        beat: seconds between two heartbeats.
     """
 
-    def __init__(
-        self, database: Database, kind: str = "terminal", workspaces: Sequence[str] = (), *, beat: float = BEAT
-    ) -> None:
+    def __init__(self, database: Database, *, beat: float = BEAT) -> None:
         self.database = database
         self._pause = beat
-        self.kind = kind
+        self.kind = "terminal"
         self.name = f"{os.uname().nodename}:{os.getpid()}"
-        self.workspaces = list(workspaces)
+        self.workspaces: list[str] = []
         self.is_draining = False
         """Whether `lmagent cluster drain` asks this process to end; known after the next heartbeat."""
         self.written: set[int] = set()
@@ -96,10 +93,9 @@ class Presence:
                 )
 
     def _join(self, connection: Connection) -> int:
-        connection.execute(FORGET_DEAD)
-        row = connection.execute(_JOIN, (self.kind, self.name, __version__, self.workspaces)).fetchone()
-        assert row is not None
-        return int(row[0])
+        connection.execute(_FORGET_DEAD)
+        (id,) = only_row(connection, _JOIN, (self.kind, self.name, __version__, self.workspaces))
+        return int(id)
 
     def _beat(self, connection: Connection) -> None:
         asked = time.time()

@@ -219,11 +219,6 @@ class ClusterDispatcher:
 
     async def _call(self, function: str, *arguments: Any, patience: float = 0.0) -> list[tuple[Any, ...]]:
         """Return the rows of a function of the schema, whose first argument is the workspace."""
-        places = ", ".join(["%s"] * (len(arguments) + 1))
-        query = f"SELECT * FROM {function}({places})".encode()
         values = (self._workspace, *arguments)
-        return await in_thread(
-            lambda: self._presence.database.run(
-                lambda connection: connection.execute(query, values).fetchall(), patience=patience
-            )
-        )
+        query = f"SELECT * FROM {function}({', '.join(['%s'] * len(values))})".encode()
+        return await in_thread(lambda: self._presence.database.rows(query, values, patience=patience))

@@ -32,7 +32,7 @@ class ClusterSource:
 
     def logs(self) -> dict[str, Facts]:
         """Return the facts about all logs. One query also finds which sessions are open in a living process."""
-        rows = self._database.run(lambda connection: connection.execute(_LOGS, (self._workspace,)).fetchall())
+        rows = self._database.rows(_LOGS, (self._workspace,))
         self._running = {str(row[0]) for row in rows if row[4]}
         return {str(id): (int(seq), int(changed * 10**9), int(number)) for id, seq, changed, number, _ in rows}
 

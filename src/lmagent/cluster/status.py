@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, LiteralString
+from typing import LiteralString
 
 import msgspec
 from msgspec import Struct
 
 from lmagent.cluster.database import Connection, Database
-
-__all__ = ["ClusterProcess", "ClusterStatus", "ClusterWorkspace", "drain", "read_status"]
 
 
 class ClusterProcess(Struct, frozen=True):
@@ -61,6 +59,10 @@ class ClusterWorkspace(Struct, frozen=True):
     workers: int
     fix: str = ""
 
+    @property
+    def jobs(self) -> int:
+        return self.waiting + self.running + self.due + self.resting
+
 
 class ClusterStatus(Struct, frozen=True):
     processes: list[ClusterProcess]
@@ -110,8 +112,7 @@ def read_status(database: Database) -> ClusterStatus:
 
 
 def _with_fix(workspace: ClusterWorkspace) -> ClusterWorkspace:
-    waits = workspace.waiting + workspace.running + workspace.due + workspace.resting
-    if workspace.workers or not waits:
+    if workspace.workers or not workspace.jobs:
         return workspace
     return msgspec.structs.replace(workspace, fix=f"lmagent worker --label {workspace.name}=PATH")
 
@@ -121,8 +122,4 @@ def drain(database: Database, worker: str = "") -> list[str]:
     query: LiteralString = """
         UPDATE process SET draining = true
         WHERE kind = 'worker' AND is_alive(beat) AND (%s = '' OR name = %s OR id::text = %s) RETURNING name"""
-
-    def work(connection: Connection) -> list[Any]:
-        return connection.execute(query, (worker, worker, worker)).fetchall()
-
-    return sorted(str(name) for (name,) in database.run(work))
+    return sorted(str(name) for (name,) in database.rows(query, (worker, worker, worker)))

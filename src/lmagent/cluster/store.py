@@ -7,16 +7,15 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lmagent.cluster.blobs import ClusterBlobs
-from lmagent.cluster.database import Connection
+from lmagent.cluster.database import Connection, Query, only_row
 from lmagent.cluster.feed import ClusterFeed
 from lmagent.cluster.forking import begin_anew, fork_session
 from lmagent.cluster.listening import EVENTS
 from lmagent.cluster.log import ClusterLog
 from lmagent.cluster.member import Member
-from lmagent.cluster.presence import FORGET_DEAD
 from lmagent.cluster.reading import read_lines
 from lmagent.cluster.source import ClusterSource
 from lmagent.cluster.tail import LOOK, ClusterTail, News
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from lmagent.cluster.objects import ObjectStorage
     from lmagent.store.index import SessionIndex
     from lmagent.store.tally import SessionRow
-
-__all__ = ["ClusterLog", "ClusterStore"]
 
 _TAKE = "UPDATE session SET epoch = epoch + 1, owner = %s WHERE number = %s RETURNING epoch"
 _BEFORE = "changed <= clock_timestamp() - %s * interval '1 day'"
@@ -101,9 +98,8 @@ class ClusterStore:
     def _take(self, connection: Connection, session: str, owner: int) -> tuple[int, int]:
         with connection.transaction():
             number = self._locked(connection, session)
-            row = connection.execute(_TAKE, (owner, number)).fetchone()
-            assert row is not None
-            return number, int(row[0])
+            (epoch,) = only_row(connection, _TAKE, (owner, number))
+            return number, int(epoch)
 
     def _locked(self, connection: Connection, session: str) -> int:
         """Lock a session's row for the open transaction, and return its number.
@@ -127,7 +123,11 @@ class ClusterStore:
         elif owner is not None:
             found = connection.execute("SELECT name FROM process WHERE id = %s AND is_alive(beat)", (owner,)).fetchone()
             if found is not None:
-                raise _busy(session, str(found[0]))
+                raise SessionBusy(
+                    f"session {session} is in use by process {found[0]}",
+                    fix="stop that process, or work on a copy",
+                    terminal=f"stop that process, or work on a copy: lmagent sessions fork {session}",
+                )
         return int(number)
 
     async def fork(
@@ -173,7 +173,6 @@ class ClusterStore:
 
     def _delete(self, session: str, days: int) -> bool:
         """Delete a session; with `days`, only if it was not written for so long. Return whether it was deleted."""
-
         number = self._known(session)
 
         def work(connection: Connection) -> bool:
@@ -195,14 +194,9 @@ class ClusterStore:
     def begins_upkeep(self) -> bool:
         """Whether this process is the first of the cluster that asks in this hour, and so does the workspace's upkeep.
 
-        It also deletes the rows of dead processes. Raises StoreError if the database cannot be used.
+        Raises StoreError if the database cannot be used.
         """
-
-        def work(connection: Connection) -> bool:
-            connection.execute(FORGET_DEAD)
-            return connection.execute(_HOUR, (self.workspace,)).fetchone() is not None
-
-        return self.database.run(work)
+        return self._row(_HOUR, (self.workspace,)) is not None
 
     def prune(self, most: int = 2**31) -> list[str]:
         """Delete at most so many sessions that the retention ends; return their ids.
@@ -220,7 +214,7 @@ class ClusterStore:
         return deleted
 
     def _delete_ended(self, days: int, most: int) -> list[str]:
-        rows = self.database.run(lambda known: known.execute(_OLD, (self.workspace, days)).fetchall())
+        rows = self.database.rows(_OLD, (self.workspace, days))
         with self.index() as index:
             index.refresh()
             known = {row.id: row for row in index.list(2**31, children=True)}
@@ -287,7 +281,7 @@ class ClusterStore:
         Raises StoreError if the database cannot be used, or a blob is damaged.
         """
         query = "SELECT id, number FROM session WHERE workspace = %s ORDER BY id DESC"
-        rows = self.database.run(lambda connection: connection.execute(query, (self.workspace,)).fetchall())
+        rows = self.database.rows(query, (self.workspace,))
 
         def contents(number: int) -> Iterator[bytes]:
             yield from (line.raw for line in read_lines(self.database, number))
@@ -329,21 +323,18 @@ class ClusterStore:
 
     def sessions(self) -> Sequence[str]:
         """Return the ids in order: that of our own ids is the one in which the sessions were created."""
-        query = "SELECT id FROM session WHERE workspace = %s"
-        rows = self.database.run(lambda connection: connection.execute(query, (self.workspace,)).fetchall())
+        rows = self.database.rows("SELECT id FROM session WHERE workspace = %s", (self.workspace,))
         return sorted(str(id) for (id,) in rows)
 
     def count(self) -> int:
-        row = self._row("SELECT count(*) FROM session WHERE workspace = %s", (self.workspace,))
-        return int(str(row[0])) if row else 0
+        return int(self.database.rows("SELECT count(*) FROM session WHERE workspace = %s", (self.workspace,))[0][0])
 
     def count_open(self) -> int:
         """Count the sessions that a living process has open for writing."""
         query = (
             "SELECT count(*) FROM session JOIN process ON process.id = owner WHERE workspace = %s AND is_alive(beat)"
         )
-        row = self._row(query, (self.workspace,))
-        return int(str(row[0])) if row else 0
+        return int(self.database.rows(query, (self.workspace,))[0][0])
 
     def latest(self) -> str | None:
         row = self._row("SELECT id FROM session WHERE workspace = %s ORDER BY changed DESC LIMIT 1", (self.workspace,))
@@ -352,7 +343,7 @@ class ClusterStore:
     def last_seq(self, session: str) -> int:
         """Return the `seq` of a session's last event; 0 if it does not exist."""
         row = self._row("SELECT seq FROM session WHERE workspace = %s AND id = %s", (self.workspace, session))
-        return int(str(row[0])) if row else 0
+        return int(row[0]) if row else 0
 
     size = last_seq
 
@@ -379,8 +370,8 @@ class ClusterStore:
         row = connection.execute(query, (self.workspace, session)).fetchone()
         return int(row[0]) if row else 0
 
-    def _row(self, query: str, values: Sequence[object]) -> tuple[object, ...] | None:
-        return self.database.run(lambda connection: connection.execute(query.encode(), values).fetchone())
+    def _row(self, query: Query, values: Sequence[object]) -> tuple[Any, ...] | None:
+        return next(iter(self.database.rows(query, values)), None)
 
 
 def _storage(address: str) -> ObjectStorage | None:
@@ -404,11 +395,3 @@ def _require_id(session: str) -> None:
 
 def _not_found(session: str) -> NoReturn:
     raise SessionNotFound(f"there is no session {session}", terminal="lmagent sessions list")
-
-
-def _busy(session: str, owner: str) -> SessionBusy:
-    return SessionBusy(
-        f"session {session} is in use by process {owner}",
-        fix="stop that process, or work on a copy",
-        terminal=f"stop that process, or work on a copy: lmagent sessions fork {session}",
-    )

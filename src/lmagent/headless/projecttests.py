@@ -55,10 +55,10 @@ async def run_test(folder: AgentFolder, test: ProjectTest, options: HostOptions,
     begun, remarks = time.monotonic(), list[str]()
     if how == "replay" and not test.cassette.is_file():
         return TestRun(test.name, model, 0, (NOT_RECORDED,))
-    with TemporaryDirectory(prefix="lmagent-test-", ignore_cleanup_errors=True) as beside:
-        workspace = Path(os.path.realpath(beside)) / "workspace"
+    with TemporaryDirectory(prefix="lmagent-test-", ignore_cleanup_errors=True) as temporary:
+        workspace = Path(os.path.realpath(temporary)) / "workspace"
         give_files(folder, workspace)
-        record = Path(beside) / "new.jsonl" if how == "record" else None
+        record = Path(temporary) / "new.jsonl" if how == "record" else None
         try:
             player = ReplayTransport(test.cassette, MAY_DIFFER) if how == "replay" else None
             given = replace(options, workspace=workspace, record=record, replay=player)

@@ -57,7 +57,7 @@ class AgentFiles:
         self._counts = counts
         self._say = say
         self._own = own
-        self._told = set[str]()
+        self._reported = set[str]()
 
     def __call__(self) -> Iterator[NamedAgent]:
         """Yield the agents, in the order of their files' names."""
@@ -66,22 +66,17 @@ class AgentFiles:
         for name in names_in(self._root, self._parts)[:MOST]:
             if name.endswith((".md", ".toml")):
                 try:
-                    agent = replace(self._read(name), source=str(self._root.joinpath(*self._parts, name)))
+                    agent = _agent_in(self._root, (*self._parts, name))
                 except (ConfigError, NotPlain) as wrong:
-                    self._tell(name, str(wrong))
+                    self._report(name, str(wrong))
                     continue
-                yield agent if self._own else tightened(agent)
+                if agent is not None:
+                    agent = replace(agent, source=str(self._root.joinpath(*self._parts, name)))
+                    yield agent if self._own else tightened(agent)
 
-    def _read(self, name: str) -> NamedAgent:
-        file = read_plain(self._root, (*self._parts, name), LONGEST)
-        source = "/".join((*self._parts, name))
-        if file is None or file.more:
-            raise ConfigError(f"{source} is gone, or is longer than {LONGEST:,} characters", fix="shorten it")
-        return of_toml(file.text, source) if name.endswith(".toml") else of_markdown(file.text, source)
-
-    def _tell(self, name: str, what: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+    def _report(self, name: str, what: str) -> None:
+        if what not in self._reported:
+            self._reported.add(what)
             self._say(f"lmagent: the agent in {name} is left out: {one_line(what, 300)}")
 
 
@@ -98,7 +93,8 @@ def agents_of(folder: AgentFolder) -> tuple[NamedAgent, ...]:
     found = dict[str, NamedAgent]()
     for number, name in enumerate(folder.spec.agents):
         try:
-            agent = _in_project(folder.path, name)
+            forms = (_agent_in(folder.path, (FOLDER, f"{name}{form}")) for form in (".md", ".toml"))
+            agent = next(filter(None, forms), None)
         except (ConfigError, NotPlain) as wrong:
             what = wrong.message if isinstance(wrong, ConfigError) else f"{FOLDER}/{name} is {wrong}"
             raise folder.file.wrong(("agents", number), what, "correct the file") from None
@@ -109,15 +105,14 @@ def agents_of(folder: AgentFolder) -> tuple[NamedAgent, ...]:
     return tuple(found.values())
 
 
-def _in_project(root: Path, name: str) -> NamedAgent | None:
-    """Return the agent in a file of a project's folder; None if it has no file of this name. Raise ConfigError."""
-    for form, read in ((".md", of_markdown), (".toml", of_toml)):
-        source, file = f"{FOLDER}/{name}{form}", read_plain(root, (FOLDER, f"{name}{form}"), LONGEST)
-        if file is not None and file.more:
-            raise ConfigError(f"{source} is longer than {LONGEST:,} characters", fix="shorten it")
-        if file is not None:
-            return read(file.text, source)
-    return None
+def _agent_in(root: Path, parts: tuple[str, ...]) -> NamedAgent | None:
+    """Return the agent in a file; None if the file does not exist. Raise ConfigError or NotPlain."""
+    file, source = read_plain(root, parts, LONGEST), "/".join(parts)
+    if file is None:
+        return None
+    if file.more:
+        raise ConfigError(f"{source} is longer than {LONGEST:,} characters", fix="shorten it")
+    return of_toml(file.text, source) if source.endswith(".toml") else of_markdown(file.text, source)
 
 
 def of_toml(text: str, source: str) -> NamedAgent:
@@ -144,14 +139,14 @@ def of_markdown(text: str, source: str) -> NamedAgent:
         raise ConfigError(f"{source} does not begin with front matter", fix="write name and description between ---")
     front = as_mapping(YamlFile(source, found["front"].encode()).value)
     name = front.get("name") or Path(source).stem
-    told = found["text"].strip()
-    if not isinstance(name, str) or not told:
+    system = found["text"].strip()
+    if not isinstance(name, str) or not system:
         raise ConfigError(f"{source} has no name, or no text", fix="the text below the front matter tells the agent")
     model = front.get("model")
     return NamedAgent(
         name=_slug(name, source),
         description=one_line(str(front.get("description") or ""), 200),
-        system=told,
+        system=system,
         model=model if isinstance(model, str) and not _THEIR_MODELS.fullmatch(model) else "",
         tools=_tools(front),
         mode="manual" if front.get("permissionMode") in ("plan", "manual") else None,

@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import stat
 import tarfile
 import zlib
@@ -235,19 +236,19 @@ def unpack(path: Path, parent: Path) -> Path:
     target = parent / f"{manifest.name}-{digest[:12]}"
     if target.is_dir():
         return target
-    beside = parent / f".{target.name}.{os.getpid()}.new"
+    draft = parent / f".{target.name}.{os.getpid()}.new"
     try:
         for name, content in _as_listed(path, manifest):
-            place = beside / name
+            place = draft / name
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             mode = 0o700 if manifest.files[name].program else 0o600
             with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, mode), "wb") as fresh:
                 fresh.write(content)
-        os.replace(beside, target)
+        os.replace(draft, target)
     except OSError as error:
         raise store_error(error, "the archive could not be unpacked", target) from error
     finally:
-        _remove(beside)
+        shutil.rmtree(draft, ignore_errors=True)
     return target
 
 
@@ -334,9 +335,3 @@ def _is_plain(name: str) -> bool:
 
 def _refused(path: Path, why: str) -> StoreError:
     return StoreError(f"{path} is not unpacked: {why}", fix="use an archive that lmagent agent build made")
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)

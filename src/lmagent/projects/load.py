@@ -1,14 +1,14 @@
 """Load: a folder with an agent.yaml as a named agent.
 
-The system text comes from, in rising order: a sentence about its type, `system_prompt`, `prompts/system.yaml`,
-a given text (`--system`). The personality follows, whichever it is.
+The system text comes from, in rising order: a sentence about its type, `system_prompt`, `prompts/system.yaml`. The
+personality follows, whichever it is.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -69,8 +69,8 @@ class AgentFolder(Struct, frozen=True):
     file: YamlFile
 
 
-def load_folder(path: Path, variables: Mapping[str, str] | None = None, system: str = "") -> AgentFolder:
-    """Read a project: its folder, or the agent.yaml in it. `system`: a text that takes the place of its prompt.
+def load_folder(path: Path) -> AgentFolder:
+    """Read a project: its folder, or the agent.yaml in it.
 
     Raises ConfigError, with file, line and column, if it cannot be used.
     """
@@ -86,8 +86,7 @@ def load_folder(path: Path, variables: Mapping[str, str] | None = None, system: 
         file = YamlFile(name, content)
         spec = file.as_type(AgentYaml)
         _check(file, spec)
-        given = {"agent_name": spec.name, **spec.variables, **(variables or {})}
-        prompts = PromptFiles(lambda wanted: _read(files, wanted), given)
+        prompts = PromptFiles(lambda wanted: _read(files, wanted), {"agent_name": spec.name, **spec.variables})
         own, user = prompts.get(spec.prompts.system), prompts.get(spec.prompts.user, user=True)
         for number, name in enumerate(spec.skills):
             if _read(files, f"skills/{name}/SKILL.md") is None:
@@ -95,11 +94,14 @@ def load_folder(path: Path, variables: Mapping[str, str] | None = None, system: 
     for found, wanted, place in ((own, spec.prompts.system, "system"), (user, spec.prompts.user, "user")):
         if found is None and (("prompts", place) in file):
             raise file.wrong(("prompts", place), f"there is no prompts/{wanted}.yaml", "correct the name")
+    slug = slug_of(spec.name)
+    if not slug:
+        raise file.wrong(("name",), f"{visible(spec.name)!r} cannot be an agent's name", "choose another one")
     return AgentFolder(
         path=folder,
         spec=spec,
-        slug=slug_of(file, spec.name),
-        system=system_of(spec, system.strip() or (own.text if own is not None else "")),
+        slug=slug,
+        system=system_of(spec, own.text if own is not None else ""),
         template=user.text if user is not None else "",
         versions={prompt.source: prompt.version for prompt in (own, user) if prompt is not None},
         file=file,
@@ -108,12 +110,12 @@ def load_folder(path: Path, variables: Mapping[str, str] | None = None, system: 
 
 def system_of(spec: AgentYaml, text: str = "") -> str:
     """Return the system text: the given one, that of agent.yaml, or a sentence; and the personality."""
-    told = text or spec.system_prompt.strip() or SENTENCES[spec.type].format(name=spec.name)
+    base = text or spec.system_prompt.strip() or SENTENCES[spec.type].format(name=spec.name)
     lines = [
         f"- {trait.replace('_', ' ')}: {value if isinstance(value, str) else ', '.join(value)}"
         for trait, value in spec.personality.items()
     ]
-    return "\n".join((told, "\nYour personality:", *lines)) if lines else told
+    return "\n".join((base, "\nYour personality:", *lines)) if lines else base
 
 
 def agent_of(folder: AgentFolder, own: Sequence[Tool] = ()) -> NamedAgent:
@@ -175,12 +177,10 @@ def env_file_of(folder: AgentFolder) -> dict[str, str]:
     return {line.name: line.value for line in lines if line.name and line.value is not None}
 
 
-def slug_of(file: YamlFile, name: str) -> str:
-    """Return a name in the form of commands and addresses. Raise ConfigError if nothing of it is left."""
+def slug_of(name: str) -> str:
+    """Return a name in the form of commands and addresses; empty if no agent can have it."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    if not slug or slug == "lmagent":
-        raise file.wrong(("name",), f"{visible(name)!r} cannot be an agent's name", "choose another one")
-    return slug
+    return "" if slug == "lmagent" else slug
 
 
 def _read(files: Beneath, path: str) -> bytes | None:

@@ -1,6 +1,6 @@
 """Prompts: the templates in `prompts/*.yaml`, with their variables and includes filled in.
 
-`{{name}}` is a variable: of the file, of agent.yaml, or a given one; `{{> other}}` includes the content of
+`{{name}}` is a variable of the file or of agent.yaml; `{{> other}}` includes the content of
 prompts/other.yaml. A name that is unknown is an error, since a model would read the braces. `\\{{` gives `{{`.
 """
 
@@ -44,7 +44,7 @@ class PromptFiles:
 
     Args:
         read: reads a file of the project by its path.
-        variables: those of agent.yaml, and given ones; they win over a template's own.
+        variables: those of agent.yaml, which win over a template's own.
     """
 
     def __init__(self, read: Read, variables: Mapping[str, str]) -> None:

@@ -6,9 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from lmagent.core.errors import ConfigError, StoreError
+from lmagent.core.errors import ConfigError
+from lmagent.projects.load import slug_of
 from lmagent.projects.spec import AgentType
-from lmagent.projects.yamlfile import YamlFile
 from lmagent.store.files import store_error
 from lmagent.tools.sanitize import visible
 
@@ -17,30 +17,23 @@ EXAMPLES = Path(__file__).with_name("examples")
 
 def start(path: Path, kind: AgentType) -> Path:
     """Make a project, and return its folder. Raise ConfigError if it exists, or the name cannot be used."""
-    from lmagent.projects.load import slug_of
-
     target = Path(os.path.abspath(path))
-    name = target.name
-    slug = slug_of(YamlFile("the name", b""), name)
-    if '"' in name or "\\" in name or visible(name) != name:
+    name, slug = target.name, slug_of(target.name)
+    if not slug or '"' in name or "\\" in name or visible(name) != name:
         raise ConfigError(f"{visible(name)!r} cannot be an agent's name", fix="use letters, digits and dashes")
     if target.exists() and any(target.iterdir()):
         raise ConfigError(f"{target} is there already, and not empty", fix="choose another name")
-    beside = target.with_name(f".{name}.{os.getpid()}.new")
+    draft = target.with_name(f".{name}.{os.getpid()}.new")
     try:
         for source in (EXAMPLES / "common", EXAMPLES / kind):
-            shutil.copytree(source, beside, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-        named = (beside / file for file in ("agent.yaml", "README.md", "Agentfile"))
-        for file in (*named, *beside.glob("tests/cassettes/*.jsonl")):
+            shutil.copytree(source, draft, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        named = (draft / file for file in ("agent.yaml", "README.md", "Agentfile"))
+        for file in (*named, *draft.glob("tests/cassettes/*.jsonl")):
             content = file.read_text(encoding="utf-8").replace("$NAME", name).replace("$SLUG", slug)
             file.write_text(content, encoding="utf-8")
-        os.replace(beside, target)
+        os.replace(draft, target)
     except OSError as error:
-        raise _failed(error, target) from error
+        raise store_error(error, "the project could not be made", target) from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
     return target
-
-
-def _failed(error: OSError, target: Path) -> StoreError:
-    return store_error(error, "the project could not be made", target)

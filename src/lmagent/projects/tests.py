@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from lmagent.core.errors import ConfigError
+from lmagent.core.errors import ConfigError, ToolError
 from lmagent.projects.spec import Line, Text
 from lmagent.projects.yamlfile import YamlFile
 from lmagent.tools.beneath import Beneath
@@ -63,6 +63,10 @@ class Expected(Struct, frozen=True, forbid_unknown_fields=True):
     judge: Judge | Text | None = None
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text,) if isinstance(self.text, str) else self.text
+
+    @property
     def judging(self) -> Judge | None:
         return Judge(self.judge) if isinstance(self.judge, str) else self.judge
 
@@ -109,7 +113,8 @@ def read_tests(folder: Path) -> list[ProjectTest]:
             raise ConfigError(f"{FOLDER}/{path.name} is no regular file", fix="a project has no links")
         file = YamlFile(f"{FOLDER}/{path.name}", path.read_bytes())
         wanted = file.as_type(TestYaml)
-        for place, pattern in _patterns(wanted.expect):
+        patterns = [(("text",), pattern) for pattern in wanted.expect.texts]
+        for place, pattern in (*patterns, *((("files", name), each) for name, each in wanted.expect.files.items())):
             try:
                 re.compile(pattern)
             except re.error as wrong:
@@ -117,12 +122,6 @@ def read_tests(folder: Path) -> list[ProjectTest]:
                 raise file.wrong(("expect", *place), f"{one_line(pattern, 60)!r}: {wrong}", fix) from None
         found.append(ProjectTest(path.stem, wanted, folder / FOLDER / "cassettes" / f"{path.stem}.jsonl"))
     return found
-
-
-def _patterns(expected: Expected) -> Iterator[tuple[tuple[str, ...], str]]:
-    texts = (expected.text,) if isinstance(expected.text, str) else expected.text
-    yield from ((("text",), pattern) for pattern in texts)
-    yield from ((("files", name), pattern) for name, pattern in expected.files.items())
 
 
 def faults(expected: Expected, seen: RunOutcome) -> Iterator[str]:
@@ -139,8 +138,7 @@ def faults(expected: Expected, seen: RunOutcome) -> Iterator[str]:
             break
     for name in sorted({name for name, _ in seen.calls} & {*expected.not_called}):
         yield f"{name} was called"
-    texts = (expected.text,) if isinstance(expected.text, str) else expected.text
-    for pattern in texts:
+    for pattern in expected.texts:
         if re.search(pattern, seen.answer, re.IGNORECASE) is None:
             yield f"the answer does not contain {pattern!r}: {one_line(seen.answer, 100)}"
     if seen.verdict:
@@ -155,8 +153,6 @@ def _has(given: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 
 def _of_file(files: Beneath, name: str, pattern: str) -> Iterator[str]:
-    from lmagent.core.errors import ToolError
-
     try:
         content = files.read_bytes(name, 10_000_000).decode("utf-8", "replace")
     except ToolError as error:

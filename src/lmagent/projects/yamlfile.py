@@ -94,7 +94,7 @@ class YamlFile:
         except yaml.MarkedYAMLError as wrong:
             mark = wrong.problem_mark or wrong.context_mark
             at = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
-            raise ConfigError(f"{name}{at}: {_said(wrong)}", fix="correct the YAML there") from None
+            raise ConfigError(f"{name}{at}: {_reason(wrong)}", fix="correct the YAML there") from None
         except (yaml.YAMLError, RecursionError, ValueError) as wrong:
             first = str(wrong).strip().split("\n")[0]
             raise ConfigError(f"{name}: not valid YAML: {first}", fix="correct it") from None
@@ -143,9 +143,9 @@ class YamlFile:
         except msgspec.ValidationError as wrong:
             raise self._misfit(type, str(wrong)) from None
 
-    def _misfit(self, type: Any, told: str) -> ConfigError:
-        found = _AT.fullmatch(told)
-        what, where, of_key = (found["what"], found["where"] or "$", found["of_key"]) if found else (told, "$", None)
+    def _misfit(self, type: Any, text: str) -> ConfigError:
+        found = _AT.fullmatch(text)
+        what, where, of_key = (found["what"], found["where"] or "$", found["of_key"]) if found else (text, "$", None)
         place, info = self._place_of(type, where)
         if of_key:  # the names of variables and of servers are the only keys with a form
             form = PART if place == ("mcp_servers",) else VARIABLE
@@ -167,7 +167,7 @@ class YamlFile:
         if pattern := _REGEX.fullmatch(what):
             regex = pattern["regex"].replace(r"\\", "\\")
             return self.wrong(place, f"{name}: the text has not the right form", f"write {MEANINGS[regex]}")
-        what = re.sub("`([^`]*)`", lambda types: _words(types[1]), what)
+        what = re.sub("`([^`]*)`", lambda types: _type_names(types[1]), what)
         return self.wrong(place, f"{name}: {what[:1].lower()}{what[1:]}", "docs/agent-projects.md has all keys")
 
     def _place_of(self, type: Any, where: str) -> tuple[Place, Any]:
@@ -227,12 +227,12 @@ def _fits(value: Any, info: Any) -> bool:
     return False
 
 
-def _words(types: str) -> str:
-    words = [_TYPES.get(one.strip(), one.strip()) for one in types.split("|") if one.strip() != "null"]
-    return " or ".join(words)
+def _type_names(types: str) -> str:
+    names = [_TYPES.get(one.strip(), one.strip()) for one in types.split("|") if one.strip() != "null"]
+    return " or ".join(names)
 
 
-def _said(wrong: yaml.MarkedYAMLError) -> str:
+def _reason(wrong: yaml.MarkedYAMLError) -> str:
     parts = [part for part in (wrong.context, wrong.problem) if part]
     return "not valid YAML: " + visible(", ".join(parts))
 

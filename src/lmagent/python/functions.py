@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, ParamSpec, TypeVar, g
 import msgspec
 from msgspec import NODEFAULT, Meta
 
+from lmagent.core.docstrings import documented
 from lmagent.core.errors import ConfigError, ToolError
 from lmagent.core.tool import Effect, Tool, ToolContext, ToolOutput
 
@@ -21,11 +22,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # the names that servers accept, as OpenAI's API does
-_SECTION = re.compile(
-    r"^(?:Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?|Notes?):?\s*$|^:\w+", re.MULTILINE
-)
-_ARGUMENT = re.compile(r"^(?P<indent>[ \t]+)\*{0,2}(?P<name>\w+)\s*(?:\([^)\n]*\))?:[ \t]*(?P<text>.*)$")
-_PARAM = re.compile(r"^:param (?:[^:\n]+ )?(?P<name>\w+):\s*(?P<text>.+(?:\n[ \t]+.+)*)", re.MULTILINE)
 
 _FIX = "use text, numbers, bool, lists, dicts, Literal, Enum, a dataclass, a TypedDict or a msgspec.Struct"
 
@@ -106,7 +102,7 @@ def _tool_of(function: Callable[..., Any], name: str, description: str, effect: 
         )
     if effect not in get_args(Effect):
         raise ConfigError(f"effect of {name} must be {', '.join(get_args(Effect))}, not {effect!r}")
-    text, described = _documented(inspect.getdoc(function) or "")
+    text, described = documented(inspect.getdoc(function) or "")
     if not (description or text):
         raise ConfigError(
             f"the tool {name} has no description, and the model would not know when to call it",
@@ -160,24 +156,6 @@ def _field(parameter: inspect.Parameter, hint: Any, description: str) -> tuple[A
     if parameter.default is parameter.empty:
         return parameter.name, hint, NODEFAULT
     return parameter.name, hint, msgspec.field(default_factory=lambda: parameter.default)
-
-
-def _documented(text: str) -> tuple[str, dict[str, str]]:
-    """Return the description in a docstring, and those of its arguments: of an `Args:` section, or `:param x:`."""
-    begins = _SECTION.search(text)
-    first = text[: begins.start()] if begins else text
-    found = {match["name"]: " ".join(match["text"].split()) for match in _PARAM.finditer(text)}
-    section = re.search(r"^(?:Args|Arguments|Parameters):?\s*\n(?P<body>(?:[ \t]+.*\n?|\n)*)", text, re.MULTILINE)
-    name, indent = "", 0
-    for line in section["body"].splitlines() if section else ():
-        entry = _ARGUMENT.match(line)
-        if entry and (not name or len(entry["indent"]) <= indent):
-            name, indent = entry["name"], len(entry["indent"])
-            found[name] = entry["text"].strip()
-        elif name and line.strip():
-            found[name] += f" {line.strip()}"
-    paragraphs = (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", first))
-    return "\n".join(filter(None, paragraphs)), found
 
 
 # --- running ----------------------------------------------------------------------------------------------------------

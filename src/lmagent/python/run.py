@@ -40,7 +40,7 @@ class RunResult(Struct, Generic[T], frozen=True):
     Attributes:
         text: the final answer, as the model wrote it.
         status: `denied` if a call was denied because no user could be asked; the others as in docs/events.md.
-        reason: why it is not done, in words.
+        reason: why it is not done.
         fix: what to do next.
         session: id of the session, to continue it.
         turn: number of the turn in the session.

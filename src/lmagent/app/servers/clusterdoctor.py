@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 
 from lmagent.app.servers.battery import Finding
-from lmagent.cluster.database import Connection, Database
+from lmagent.cluster.database import Connection, Database, only_row, time_of
 from lmagent.cluster.status import read_status
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.core.plurals import plural
@@ -33,10 +33,10 @@ def examine(database: Database, objects: str = "") -> Iterator[Finding]:
         return
     with connection:
         version = connection.info.server_version
-        yield Finding("database", "ok", f"{database.place}: PostgreSQL {_readable(version)}")
+        yield Finding("database", "ok", f"{database.place}: PostgreSQL {version // 10000}.{version % 10000}")
         yield _latency(connection)
         yield _clock(connection)
-        yield from _extensions(connection)
+        yield _pgvector(connection)
         rights = _rights(connection)
         yield rights
     if rights.state == "fault":
@@ -70,10 +70,6 @@ def _objects(address: str) -> Finding:
     return Finding("objects", "ok", f"{storage.address}: an object written, read and deleted in {took:.0f} ms")
 
 
-def _readable(version: int) -> str:
-    return f"{version // 10000}.{version % 10000}"
-
-
 def _latency(connection: Connection) -> Finding:
     times: list[float] = []
     for _ in range(10):
@@ -90,37 +86,31 @@ def _latency(connection: Connection) -> Finding:
 def _clock(connection: Connection) -> Finding:
     """Compare the clocks. Processes with sessions take the database's time; programs beside them do not."""
     before = time.time()
-    row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-    assert row is not None
-    difference = (before + time.time()) / 2 - float(row[0])
+    answer = time_of(connection)
+    difference = (before + time.time()) / 2 - answer
     if abs(difference) < SKEW:
         return Finding("clock", "ok", f"{difference:+.2f} s from the database's")
     text = f"this machine's clock is {difference:+.0f} s from the database's, whose time sessions and cron jobs have"
     return Finding("clock", "warning", text, "set the clocks by NTP")
 
 
-def _extensions(connection: Connection) -> Iterator[Finding]:
-    rows = connection.execute(
-        "SELECT name, installed_version FROM pg_available_extensions WHERE name IN ('pg_trgm', 'vector')"
-    )
-    found = {str(name): installed for name, installed in rows}
-    for name, serves in (("pg_trgm", "parts of words"), ("vector", "meaning, by pgvector")):
-        if found.get(name):
-            yield Finding(name, "ok", f"version {found[name]}: memories are found by {serves}")
-        else:
-            how = f"CREATE EXTENSION {name}" if name in found else "not installed on the server"
-            yield Finding(name, "ok", f"absent, which nothing needs ({how})")
+def _pgvector(connection: Connection) -> Finding:
+    query = "SELECT installed_version FROM pg_available_extensions WHERE name = 'vector'"
+    (version,) = connection.execute(query).fetchone() or ("",)
+    if version:
+        return Finding("vector", "ok", f"version {version}: memories are found by meaning, by pgvector")
+    how = "not installed on the server" if version == "" else "CREATE EXTENSION vector"
+    return Finding("vector", "ok", f"absent, which nothing needs ({how})")
 
 
 def _rights(connection: Connection) -> Finding:
-    row = connection.execute(
+    user, creates, has_schema, uses, writes, name = only_row(
+        connection,
         "SELECT current_user, has_database_privilege(current_database(), 'CREATE'),"
         " to_regnamespace('lmagent') IS NOT NULL, coalesce(has_schema_privilege(to_regnamespace('lmagent'), 'USAGE'),"
         " false), coalesce((SELECT bool_and(has_table_privilege(oid, 'SELECT, INSERT, UPDATE, DELETE')) FROM pg_class"
-        " WHERE relnamespace = to_regnamespace('lmagent') AND relkind = 'r'), true), current_database()"
-    ).fetchone()
-    assert row is not None
-    user, creates, has_schema, uses, writes, name = row
+        " WHERE relnamespace = to_regnamespace('lmagent') AND relkind = 'r'), true), current_database()",
+    )
     if not has_schema and not creates:
         fix = f'as the owner of the database: GRANT CREATE ON DATABASE "{name}" TO "{user}"'
         return Finding("rights", "fault", f"{user} may not make the schema lmagent", fix)
@@ -144,8 +134,7 @@ def _work(database: Database) -> Iterator[Finding]:
         yield Finding("workers", "warning", "no worker runs; jobs wait", fix)
     for workspace in status.workspaces:
         if workspace.fix:
-            count = workspace.waiting + workspace.due + workspace.running + workspace.resting
-            text = f"no worker mounts {workspace.name}; waiting: {plural(count, 'job')}"
+            text = f"no worker mounts {workspace.name}; waiting: {plural(workspace.jobs, 'job')}"
             yield Finding("workspace", "warning", text, workspace.fix)
         elif workspace.resting:
             text = f"{workspace.name}: {plural(workspace.resting, 'job')} failed too often: {workspace.failure}"

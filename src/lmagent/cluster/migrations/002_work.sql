@@ -20,17 +20,3 @@ CREATE UNIQUE INDEX job_queued ON job (queued);
 CREATE INDEX job_due ON job (workspace, run_at) WHERE state = 'due';
 CREATE INDEX job_running ON job (workspace, process) WHERE process IS NOT NULL;
 CREATE INDEX job_done ON job (changed) WHERE state = 'done';
-
--- Commands of gateways to sessions. `result` is the recorded event, or the error, as JSON.
-CREATE TABLE command (
-    id text PRIMARY KEY,
-    number bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
-    workspace text NOT NULL,
-    session text NOT NULL,
-    body bytea NOT NULL,
-    state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'done', 'failed')),
-    result bytea,
-    created timestamptz NOT NULL DEFAULT clock_timestamp(),
-    answered timestamptz
-);
-CREATE INDEX command_waiting ON command (workspace, session, number) WHERE state = 'waiting';

@@ -1,5 +1,3 @@
-DROP TABLE command;
-
 -- Requests of clients that gateways forward to workers. They need not survive a crash of the database: the client has
 -- no answer then, and sends its request again. `number` is their order. `worker` has taken the request; it waits without.
 -- `only_open`: it is for the process that has the session open, and for no other.

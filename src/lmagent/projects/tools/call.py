@@ -119,9 +119,9 @@ async def describe(place: ToolPlace, tool: OwnTool) -> dict[str, Any]:
     heard, end = await _carried_out(place, tool, {"describe": True})
     answer = _answer(heard)
     if answer is None or "error" in answer:
-        said = answer["error"] if answer is not None else _ending(place, tool, heard, end) or heard.text("stdout")
+        why = answer["error"] if answer is not None else _ending(place, tool, heard, end) or heard.text("stdout")
         fix = "correct it; files are CommonJS: module.exports = {name, description, execute}"
-        raise ConfigError(f"{tool.path} cannot be loaded: {one_line(printable(str(said)), 300)}", fix=fix)
+        raise ConfigError(f"{tool.path} cannot be loaded: {one_line(printable(str(why)), 300)}", fix=fix)
     return answer
 
 

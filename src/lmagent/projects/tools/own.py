@@ -34,14 +34,14 @@ _JAVASCRIPT, _ELSEWHERE = (".js", ".cjs"), (".mjs", ".ts", ".mts", ".jsx", ".tsx
 
 
 async def own_tools(folder: Path, entries: Sequence[ToolEntry], place: ToolPlace) -> OwnTools:
-    """Return the tools that the rows name. Files in JavaScript are loaded in the sandbox, once for each version.
+    """Return the tools that the rows name; none of these is switched off.
+
+    Files in JavaScript are loaded in the sandbox, once for each version.
 
     Raises ConfigError: a row cannot be followed; the text names it.
     """
     folder, tools, facts = Path(os.path.realpath(folder)), list[Tool](), list[str]()
     for entry in entries:
-        if not entry.enabled:
-            continue
         with _naming(entry):
             own = await _row(folder, entry, place, facts)
         if own is not None:

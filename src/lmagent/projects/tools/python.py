@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from lmagent.core.docstrings import documented
 from lmagent.core.errors import ConfigError
 from lmagent.projects.tools.schema import DESCRIBED, misfit, object_schema
 from lmagent.projects.tools.spec import Declared
@@ -51,10 +51,10 @@ def read_python(source: bytes, name: str, where: str) -> Declared:
         raise ConfigError(f"{where}{line}, is no valid Python: {wrong}", fix="correct it") from None
     found = _chosen(tree, name, where)
     called, description = _marked(found)
-    doc = ast.get_docstring(found) or ""
-    schema = _Types(tree, f"{where}, {found.name}").schema(found, _documented(doc))
-    first = " ".join(doc.split("\n\n")[0].split())
-    return Declared(called or found.name, description or first, schema, "its type hints", function=found.name)
+    text, described = documented(ast.get_docstring(found) or "")
+    schema = _Types(tree, f"{where}, {found.name}").schema(found, described)
+    description = description or text.partition("\n")[0]
+    return Declared(called or found.name, description, schema, "its type hints", function=found.name)
 
 
 def _chosen(tree: ast.Module, name: str, where: str) -> _Function:
@@ -91,13 +91,6 @@ def _marked(function: _Function) -> tuple[str, str]:
     return str(words.get("name", "")), str(words.get("description", ""))
 
 
-def _documented(doc: str) -> dict[str, str]:
-    """Return the descriptions of parameters in a docstring: under `Args:`, or after `:param name:`."""
-    section = re.search(r"^\s*(?:Args|Arguments|Parameters):\s*\n(?P<lines>(?:[ \t]+\S.*\n?)+)", doc, re.MULTILINE)
-    lines = re.findall(r"^\s+\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s+(.+)$", section["lines"] if section else "", re.MULTILINE)
-    return dict([*lines, *re.findall(r"^\s*:param\s+(?:\w+\s+)?(\w+):\s*(.+)$", doc, re.MULTILINE)])
-
-
 class _Types:
     """Turns annotations into JSON schemas; a dataclass of the file is an object with its fields."""
 
@@ -122,8 +115,8 @@ class _Types:
         if annotation is None:
             raise ConfigError(f"{self._where}: the parameter {name!r} has no type", fix=f"use {_KNOWN}")
         schema = self._type(annotation, name, 0)
-        if name in texts and "description" not in schema:
-            schema = {**schema, "description": one_line(texts[name].strip(), DESCRIBED)}
+        if (text := texts.get(name)) and "description" not in schema:
+            schema = {**schema, "description": one_line(text, DESCRIBED)}
         try:
             value = ast.literal_eval(default) if default is not None else None
         except ValueError:

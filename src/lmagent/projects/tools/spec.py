@@ -51,7 +51,7 @@ class Declared(Struct, frozen=True):
     Attributes:
         name: the name that it gives itself; empty if it gives none.
         schema: the JSON schema of its arguments.
-        origin: where the schema is from, in words for the user.
+        origin: where the schema is from, for the user.
         shown: whether the user is shown it, since it was read out of code or comments.
         function: of Python, the function that is called.
         argv: of a program, its command line.
