@@ -34,7 +34,8 @@ def _cluster() -> Iterator[Cluster]:
 @asynccontextmanager
 async def ends(known: Cluster, url: str = "") -> AsyncIterator[tuple[Requests, Requests]]:
     """The requests of a gateway and of a worker, which reaches the database at `url`."""
-    members = Member(known.url, "gateway"), Member(url or known.url, "worker", [WORKSPACE])
+    members = Member(known.url), Member(url or known.url)
+    members[0].presence.kind, members[1].presence.kind = "gateway", "worker"
     try:
         async with anyio.create_task_group() as tasks:
             gateway = Requests(members[0], WORKSPACE)

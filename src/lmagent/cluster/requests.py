@@ -220,8 +220,7 @@ class Requests:
                         await self._join()
                         await self._look(self._known(self._ends if every else woken, woken))
                         if every and not self._answers:
-                            values = (self.workspace, self._process, list(self._ends))
-                            await self._run("SELECT request_leave(%s, %s, %s::text[])", *values)
+                            await self._leave_unknown()
                         if taking is not None and (every or not woken <= self._ends.keys()):
                             await taking()
                     with anyio.move_on_after(max(0.0, looked + POLL - time.monotonic())):
@@ -331,9 +330,21 @@ class Requests:
         """Forget a request. A worker that still works on it learns that the client has gone."""
         self._ends.pop(end.id, None)
         with suppress(StoreError):
-            gone = "DELETE FROM request WHERE id = %s AND (worker IS NULL OR state = 'ended') RETURNING id"
-            if not await self._run(gone, end.id):
+            if not await self._delete(end.id):
                 await end.flush(ends=True)
+
+    async def _leave_unknown(self) -> None:
+        """Leave the requests that clients left while the database was away."""
+        mine = "SELECT id FROM request WHERE workspace = %s AND gateway = %s AND state <> 'left'"
+        rows = await self._run(mine, self.workspace, self._process)
+        for id in [id for (id,) in rows if id not in self._ends]:
+            if not await self._delete(id):
+                await self.write(id, 1, [], ends=True)
+
+    async def _delete(self, id: str) -> bool:
+        """Delete a request if no worker works on it."""
+        gone = "DELETE FROM request WHERE id = %s AND (worker IS NULL OR state = 'ended') RETURNING id"
+        return bool(await self._run(gone, id))
 
     # --- the worker's end -------------------------------------------------------------------------------------------
 

@@ -118,19 +118,3 @@ BEGIN
     END IF;
     RETURN (SELECT count(*) FROM piece WHERE request = _id AND down = _down AND NOT (down AND number = 1));
 END $$;
-
--- Leave the requests of a gateway that it does not know (any more): their clients left while the database was away.
-CREATE FUNCTION request_leave(_workspace text, _gateway bigint, _known text[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    gone request;
-BEGIN
-    DELETE FROM request WHERE workspace = _workspace AND gateway = _gateway AND id <> ALL (_known)
-        AND (worker IS NULL OR state = 'ended');
-    FOR gone IN
-        UPDATE request SET state = 'left'
-            WHERE workspace = _workspace AND gateway = _gateway AND id <> ALL (_known) AND state = 'open'
-            RETURNING *
-    LOOP
-        PERFORM pg_notify(coalesce('lmagent_process_' || gone.worker, 'lmagent_request'), gone.id);
-    END LOOP;
-END $$;
