@@ -88,23 +88,17 @@ async def test_a_sender_waits_for_a_reader_that_is_slow_and_all_arrives_in_order
         assert [(await reader.receive())["number"] for _ in range(count)] == list(range(count))
 
 
-async def test_a_worker_is_not_held_up_by_a_client_that_left_a_long_answer(known: Cluster) -> None:
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_worker_is_not_held_up_by_a_client_that_left_a_long_answer_or_whose_gateway_died(
+    known: Cluster, dies: bool
+) -> None:
     async with ends(known) as (gateway, worker):
         client = await gateway.begin(HEAD, FIRST)
         server = await taken(worker)
-        await gateway.leave(client)
-        with anyio.fail_after(20):
-            for number in range(3 * UNREAD):
-                await server.send(piece(number))
-            await worker.finish(server)
-        await no_requests(known)
-
-
-async def test_a_worker_is_not_held_up_by_a_gateway_that_died(known: Cluster) -> None:
-    async with ends(known) as (gateway, worker):
-        await gateway.begin(HEAD, FIRST)
-        server = await taken(worker)
-        known.sql("DELETE FROM process WHERE kind = 'gateway'")
+        if dies:
+            known.sql("DELETE FROM process WHERE kind = 'gateway'")
+        else:
+            await gateway.leave(client)
         with anyio.fail_after(20):
             for number in range(3 * UNREAD):
                 await server.send(piece(number))

@@ -30,10 +30,10 @@ __all__ = ["Message", "RequestEnd", "RequestHead", "Requests"]
 Message = MutableMapping[str, Any]
 """An ASGI message (asgi.readthedocs.io, HTTP and WebSocket)."""
 
+Work = Callable[[], Coroutine[Any, Any, None]]
+
 POLL = 1.0
 """Seconds between two looks without a notification."""
-
-Work = Callable[[], Coroutine[Any, Any, None]]
 
 JOIN = 0.02
 """Seconds within which messages are written together."""
@@ -175,10 +175,7 @@ class RequestEnd:
     def take(self, number: int, body: bytes) -> None:
         """Take a piece of the other end."""
         self.seen = number
-        self.put(*decode_msgpack(body, list[dict[str, Any]]))
-
-    def put(self, *messages: Message) -> None:
-        self._inbox.extend(messages)
+        self._inbox.extend(decode_msgpack(body, list[dict[str, Any]]))
         self._news.set()
 
     def fail(self, failure: LmagentError) -> None:
@@ -253,7 +250,7 @@ class Requests:
             self._loop.call_soon_threadsafe(self.wake, payload)
 
     def wake(self, id: str) -> None:
-        """Look at a request; with an empty id, at whether there are others."""
+        """Look at a request, and at whether there are new ones; with an empty id, at the latter alone."""
         self._woken.add(id)
         self._news.set()
 

@@ -30,11 +30,11 @@ KEPT = frozenset({b"cookie", b"authorization"})
 """Headers that the gateway keeps to itself."""
 
 LOOK = 1.0
-"""Seconds between two looks at whether anybody still watches."""
+"""Seconds between two looks at whether a session is still watched."""
 
 
 class ForwardingGateway(Gateway):
-    """See the module."""
+    """A gateway whose sessions are run by workers."""
 
     def __init__(self, host: Host, *, say: Callable[[str], None]) -> None:
         super().__init__(host, say=say)

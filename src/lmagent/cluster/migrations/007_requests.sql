@@ -10,8 +10,7 @@ CREATE UNLOGGED TABLE request (
     head bytea NOT NULL,
     gateway bigint NOT NULL,
     worker bigint,
-    state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'left', 'ended')),
-    created timestamptz NOT NULL DEFAULT clock_timestamp()
+    state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'left', 'ended'))
 );
 CREATE INDEX request_open ON request (workspace, number) WHERE state = 'open';
 
